@@ -1,0 +1,4 @@
+import { testSysctlPort } from './contract.ts'
+import { openMemorySysctl } from './memory.ts'
+
+testSysctlPort('memory', () => openMemorySysctl())
