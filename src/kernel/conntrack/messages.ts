@@ -7,7 +7,6 @@ import type { NetlinkWriter } from '../netlink/writer.ts'
 import type { Flow, FlowTuple } from './port.ts'
 
 /** Message types: subsystem 1 (linux/netfilter/nfnetlink_conntrack.h). */
-export const CT_NEW = 0x100
 export const CT_GET = 0x101
 export const CT_DELETE = 0x102
 

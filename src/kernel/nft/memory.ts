@@ -30,11 +30,6 @@ export class MemoryNftNamespace {
   }
 }
 
-/** nf_tables in memory. Ports of one namespace see each other's changes. */
-export async function openMemoryNft(namespace = new MemoryNftNamespace()): Promise<NftPort> {
-  return namespace.open()
-}
-
 const keyOf = (family: string, name: string): string => `${family} ${name}`
 
 class MemoryNft implements NftPort {

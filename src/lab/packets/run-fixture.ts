@@ -12,7 +12,7 @@ import type { PlannedPacket } from './plan.ts'
 import { placeOfClient, planNetwork } from './plan.ts'
 import type { NetworkPlan } from './plan.ts'
 import type { FlowResult } from './protocol.ts'
-import { CONTROL_ADDRESS, PacketWorld } from './world.ts'
+import { PacketWorld } from './world.ts'
 
 /** Cases that share a cluster. */
 export interface PacketFixture {
@@ -208,6 +208,3 @@ function joined(seen: readonly Observation[]): CaseObservation {
     clients: seen.length,
   }
 }
-
-/** For the URL of the API server. */
-export const API_SERVER_HOST = CONTROL_ADDRESS
